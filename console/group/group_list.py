@@ -17,7 +17,7 @@ GROUPS = ListSpec(
         Column(
             "status",
             Text("Status"),
-            css="",
+            css="nowrap",
             order=("status",),
             ascending=True,
             fields=("status",),

@@ -58,10 +58,12 @@ def value_of(row: object, name: str) -> Any:
 
 
 def _why(row: object) -> SafeString:
-    """Return the attributes of the popover: why, and since when (see shell.js)."""
+    """Return the attributes of the popover: why, and since when (see shell.js); none without a reason."""
     reason, since = value_of(row, "reason") or "", value_of(row, "unknown_since_ms")
+    if not reason and not since:
+        return SafeString()
     since_attr = f' data-since="{int(since)}"' if since else ""
-    return SafeString(f'tabindex="0" data-why="{conditional_escape(reason)}"{since_attr}')
+    return SafeString(f' tabindex="0" data-why="{conditional_escape(reason)}"{since_attr}')
 
 
 def unknown(row: object, name: str = "") -> SafeString:
@@ -71,17 +73,18 @@ def unknown(row: object, name: str = "") -> SafeString:
     if name == "lag" and committed is not None and high is not None:  # a queue keeps its offsets as last read
         known, at_ms = max(0, high - committed), value_of(row, "read_at_ms") or None
     if known is None or at_ms is None:
-        return format_html('<span class="unknown" {}>{}</span>', _why(row), _("unknown"))
-    last = format_html('{} data-known="{}" data-known-at="{}"', _why(row), known, at_ms)
+        return format_html('<span class="unknown"{}>{}</span>', _why(row), _("unknown"))
+    why = _why(row) or mark_safe(' tabindex="0" data-why=""')  # noqa: S308 - the popover has the last value
+    last = format_html('{} data-known="{}" data-known-at="{}"', why, known, at_ms)
     time = format_html('<time data-at="{}" data-as="clock">{}</time>', at_ms, clock(at_ms, UTC))
     words = mark_safe(_("as of %(time)s") % {"time": time})  # noqa: S308 - a sentence of ours around markup of ours
     return format_html(
-        '<span class="unknown" {}>{}</span><small class="then">{}</small>', last, count(known), words
+        '<span class="unknown"{}>{}</span><small class="then">{}</small>', last, count(known), words
     )
 
 
 def at_least(row: object) -> SafeString:
-    return SafeString(f'<span class="atleast" {_why(row)}>≥</span>')
+    return SafeString(f'<span class="atleast"{_why(row)}>≥</span>')
 
 
 # Made of offsets: where those are not a count of messages, there are at most as many.
@@ -94,7 +97,7 @@ def bound_of(row: object, name: str) -> SafeString | str:
     bounded = "lag" if name in PARTS_OF_LAG else name.removesuffix("_ms")
     is_low = bool(value_of(row, f"{bounded}_lower_bound"))
     if name in COUNTED and value_of(row, "offset_is_not_count"):
-        return format_html('<span class="atleast" {}>{}</span>', _why(row), "≈" if is_low else "≤")
+        return format_html('<span class="atleast"{}>{}</span>', _why(row), "≈" if is_low else "≤")
     return at_least(row) if is_low else ""
 
 
@@ -183,7 +186,7 @@ def status_cell(row: object, name: str, now_ms: int) -> SafeString:
     """The badge; a known status with unknown parts keeps its badge and adds a violet `?`."""
     code = value_of(row, name) or "UNKNOWN"
     if value_of(row, "partial") and code != "UNKNOWN":
-        return SafeString(f'{badge(code)} <span class="asof" {_why(row)}>?</span>')
+        return SafeString(f'{badge(code)} <span class="asof"{_why(row)}>?</span>')
     return badge(code)
 
 

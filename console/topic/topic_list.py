@@ -18,7 +18,7 @@ TOPICS = ListSpec(
         Column(
             "kind",
             Text("Kind"),
-            css="p2",
+            css="p2 muted",
             order=("kind", "message_type"),
             ascending=True,
             fields=("kind", "message_type"),
@@ -83,7 +83,14 @@ TOPICS = ListSpec(
             live=("last_write_ms", "ago"),
         ),
         Column("perm", Text("Perm"), css="p2", order=("perm",), ascending=True, fields=("perm",)),
-        Column("brokers", Text("Brokers"), css="p3", order=("brokers",), ascending=True, fields=("brokers",)),
+        Column(
+            "brokers",
+            Text("Brokers"),
+            css="p3 muted",
+            order=("brokers",),
+            ascending=True,
+            fields=("brokers",),
+        ),
     ),
     file_fields=("partial", "reason", "read_at_ms"),
 )

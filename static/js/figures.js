@@ -171,7 +171,8 @@
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => ENTITIES[c]);
   const why = (row) => {
     const since = row.unknown_since_ms ? ` data-since="${row.unknown_since_ms}"` : "";
-    return `tabindex="0" data-why="${escape(row.reason || "")}"${since}`;
+    if (!row.reason && !since) return "";
+    return ` tabindex="0" data-why="${escape(row.reason || "")}"${since}`;
   };
   function unknown(row, name) {
     let known = row["known_" + name],
@@ -180,13 +181,14 @@
       known = Math.max(0, row.max_offset - row.committed_offset); // a queue keeps its offsets as last read
       at = row.read_at_ms || null;
     }
-    if (missing(known) || missing(at)) return `<span class="unknown" ${why(row)}>${gettext("unknown")}</span>`;
+    if (missing(known) || missing(at)) return `<span class="unknown"${why(row)}>${gettext("unknown")}</span>`;
     const last = `data-known="${escape(known)}" data-known-at="${escape(at)}"`;
     const time = `<time data-at="${at}" data-as="clock">${clock(at)}</time>`;
     const words = say(gettext("as of %(time)s"), { time });
-    return `<span class="unknown" ${why(row)} ${last}>${count(known)}</span><small class="then">${words}</small>`;
+    const reason = why(row) || ` tabindex="0" data-why=""`; // the popover has the last value
+    return `<span class="unknown"${reason} ${last}>${count(known)}</span><small class="then">${words}</small>`;
   }
-  const atLeast = (row) => `<span class="atleast" ${why(row)}>≥</span>`;
+  const atLeast = (row) => `<span class="atleast"${why(row)}>≥</span>`;
   /* made of offsets: where those are not a count of messages, there are at most as many */
   const COUNTED = new Set(["lag", "available", "in_flight", "messages"]);
   const LONGEST = new Set(["worst_time_lag_ms", "retained_ms"]); // at least so long, with a part of the row unknown
@@ -194,7 +196,7 @@
   function boundOf(row, name) {
     const isLow = row[(PARTS_OF_LAG.has(name) ? "lag" : name.replace(/_ms$/, "")) + "_lower_bound"];
     if (row.offset_is_not_count && COUNTED.has(name))
-      return `<span class="atleast" ${why(row)}>${isLow ? "≈" : "≤"}</span>`;
+      return `<span class="atleast"${why(row)}>${isLow ? "≈" : "≤"}</span>`;
     return isLow ? atLeast(row) : "";
   }
   const NA = '<span class="na">–</span>';
@@ -251,7 +253,7 @@
     },
     status(row, name) {
       const code = row[name] || "UNKNOWN";
-      return badge(code) + (row.partial && code !== "UNKNOWN" ? ` <span class="asof" ${why(row)}>?</span>` : "");
+      return badge(code) + (row.partial && code !== "UNKNOWN" ? ` <span class="asof"${why(row)}>?</span>` : "");
     },
     // a job whose worker stopped reporting
     job(row, name, now) {
