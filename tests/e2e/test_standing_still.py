@@ -185,7 +185,8 @@ def test_a_status_that_appears_and_rows_that_move_push_nothing(page: Page, produ
     expect(page.locator(f"[data-chip={status}]")).to_be_visible()
     expect(page.locator("[data-moved]")).to_contain_text("have moved")
     after = page.evaluate(chips)
-    assert after[: len(before)] == before
+    for (text, x), (text_after, x_after) in zip(before, after[: len(before)], strict=True):
+        assert text == text_after and abs(x - x_after) <= 1  # parts of a pixel round either way
     assert page.evaluate(PLACES) == places
 
 
