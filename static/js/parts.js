@@ -128,22 +128,21 @@
     Tide.tell(part);
     Tide.sparklines(part);
   }
-  /* Begin a part that was just placed, and place the rows held back, for which there is room until then. False: another
-     has taken its place meanwhile. */
+  /* Begin a part that was just placed, and place the rows held back, for which there is room until then; not where
+     another has taken its place meanwhile. */
   async function begin(part, seqs, held = [], height = 0) {
     part.style.minHeight = held.length ? `${height}px` : "";
     dress(part);
     Tide.fit(part);
     for (const [body, stretch] of held) {
       await painted();
-      if (!body.isConnected) return false;
+      if (!body.isConnected) return;
       dress(stretch);
       body.append(stretch);
     }
     if (held.length) Tide.fit(part);
     part.style.minHeight = "";
     Tide.live.attach(part, seqs);
-    return true;
   }
   /* Other rows are read from the first one on: below the heads, which stay under the pointer. */
   function showFirstRow(part) {
